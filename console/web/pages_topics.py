@@ -12,7 +12,6 @@ from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.history import Points, summed
 from ..clusters.proxies import Proxied
-from ..texts import text_of
 from . import answers
 from .pages_cluster import SPAN_MINUTES, drawn, is_internal, rates
 from .request_context import (
@@ -58,8 +57,10 @@ async def topic(context: RequestContext) -> answers.Topic:
             "topic %(name)s is on no broker that was asked; see the list of topics", name=name
         )
     collector.want(name)
-    stats, faults = await context.ask(
-        context.masters(row.brokers), partial(_flipped, admin.topic_at, name)
+    masters = context.masters(row.brokers)
+    (stats, faults), (settings, unset) = await asyncio.gather(
+        context.ask(masters, partial(_flipped, admin.topic_at, name)),
+        context.ask(masters, partial(_flipped, admin.topic_config_at, name)),
     )
     queues: list[answers.QueueFact] = [
         {
@@ -73,11 +74,6 @@ async def topic(context: RequestContext) -> answers.Topic:
         for _, table in sorted(stats.items())
         for queue, one in sorted(table.offset_table.items())
     ]
-    settings, fault = None, None
-    try:
-        settings = await patient(admin.topic_config(name))
-    except AerobeeError as wrong:
-        fault = text_of(wrong)
     groups: list[answers.TopicGroup] = [
         {
             "group": group.name,
@@ -103,8 +99,8 @@ async def topic(context: RequestContext) -> answers.Topic:
         if not faults and collector.is_whole
         else None,
         "groups": groups,
-        "settings": settings,
-        "faults": [*faults.values(), *([fault] if fault else [])],
+        "settings": dict(sorted(settings.items())) or None,
+        "faults": [*(unset | faults).values()],  # one of each broker
         "history": drawn(context, ("topic", name)),
         "is_dead": name.startswith(DLQ_PREFIX),
     }
