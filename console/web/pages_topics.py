@@ -1,17 +1,20 @@
 """The pages about topics and groups."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...client.errors import AerobeeError
 from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.bodies.stats import ConsumeStats
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.history import Points, summed
 from ..clusters.proxies import Proxied
+from ..clusters.samples import GroupRow, GroupTopicRow, total
 from . import answers
 from .pages_cluster import SPAN_MINUTES, drawn, is_internal, rates
 from .request_context import (
@@ -27,6 +30,7 @@ MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
 STACK_CHARS_MAX = 256 << 10
+CONSUME_POP = "CONSUME_POP"
 GROUP_COLUMNS = {
     "name": lambda row: row.name,
     "members": lambda row: row.members,
@@ -151,6 +155,8 @@ async def group(context: RequestContext) -> answers.Group:
         if context.may(Right.VIEW, topic=queue.topic)
     ]
     direct = next((one for one in online.values() if one is not None), None)
+    if not faults:
+        row = _as_counted(row, progress.values(), direct)
     connection = direct or proxied.told
     members = _members(direct, proxied)
     differing = row.differing
@@ -268,6 +274,38 @@ async def _differing(
     if len(set(wanted.values())) < 2:
         return "" if are_all and len(wanted) == len(members) else None
     return "; ".join(f"{client}: {text or '-'}" for client, text in sorted(wanted.items()))
+
+
+def _as_counted(
+    row: GroupRow, progress: Iterable[ConsumeStats], members: ConsumerConnection | None
+) -> GroupRow:
+    """The row with the lags that the queues of the page add up to: those of the sample are older.
+    The sample stays where a broker counts otherwise: what a filter takes, and what is popped."""
+    lags: dict[str, int] = {}
+    for table in progress:
+        for queue, at in table.offset_table.items():
+            left = max(0, at.broker_offset - max(0, at.consumer_offset))
+            lags[queue.topic] = lags.get(queue.topic, 0) + left
+    wanted = {} if members is None else members.subscription_table
+    topics: list[GroupTopicRow] = []
+    for one in row.topics:
+        told = wanted.get(one.topic)
+        takes_all = one.is_retry or (told is not None and told.takes_all)
+        is_counted = told is not None and not takes_all and not one.lag_is_at_most
+        if one.topic in lags and not is_counted and row.consume_type != CONSUME_POP:
+            lag = lags[one.topic]
+            one = replace(one, lag=lag, lag_is_at_most=lag > 0 and not takes_all)
+        topics.append(one)
+    if not topics or row.lag is None:
+        return row
+    lag = total([one.lag for one in topics])
+    return replace(
+        row,
+        topics=topics,
+        lag=lag,
+        lag_is_at_most=lag is not None and any(one.lag_is_at_most for one in topics),
+        drain_s=lag / row.rate_out if lag is not None and row.rate_out else None,
+    )
 
 
 def _members(direct: ConsumerConnection | None, proxied: Proxied) -> list[answers.Member]:
