@@ -293,8 +293,8 @@ def _as_counted(
         takes_all = one.is_retry or (told is not None and told.takes_all)
         is_counted = told is not None and not takes_all and not one.lag_is_at_most
         if one.topic in lags and not is_counted and row.consume_type != CONSUME_POP:
-            lag = lags[one.topic]
-            one = replace(one, lag=lag, lag_is_at_most=lag > 0 and not takes_all)
+            behind = lags[one.topic]
+            one = replace(one, lag=behind, lag_is_at_most=behind > 0 and not takes_all)
         topics.append(one)
     if not topics or row.lag is None:
         return row

@@ -222,5 +222,7 @@ async def test_the_lag_of_a_group_is_that_of_its_queues_on_the_page(
         assert sum(one["lag"] for one in found["queues"]) == 7
         (in_topic,) = found["group"]["topics"]
         assert (found["group"]["lag"], in_topic["lag"]) == (lag, lag)
-        assert says in " ".join(Parsed(await site.html("group", name="shop")).text.split())
+        text = " ".join(Parsed(await site.html("group", name="shop")).text.split())
+        assert says in text
+        assert ("that the group's filter skips, too" in text) is (wanted == "a")
     await shop.stop()
