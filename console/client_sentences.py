@@ -21,6 +21,7 @@ SENTENCES = (
     "client Security(tls=True), a broker useTLS=true. Or it speaks something else, as a proxy does "
     "at its gRPC port (8081)",
     "it does not speak TLS there; switch TLS off, or set its tlsServerMode to permissive",
+    "no answer from %(address)s to %(request)s within %(seconds)s s",
     "no answer from %(address)s to %(request)s within %(seconds)s s; it may have been done all the "
     "same",
     "name server %(address)s: %(why)s",

@@ -235,3 +235,9 @@ def _names() -> tuple[dict[int, str], dict[int, str]]:
 
 
 REQUEST_NAMES, RESPONSE_NAMES = _names()
+# The requests that change nothing, of the beginnings of their names.
+_READ = (
+    *("GET_", "QUERY_", "PULL_", "LITE_PULL_", "SEARCH_", "VIEW_", "PEEK_", "CHECK_CLIENT_"),
+    *("AUTH_GET_", "AUTH_LIST_", "CONTROLLER_GET_"),
+)
+READING = frozenset(code for code, name in REQUEST_NAMES.items() if name.startswith(_READ))

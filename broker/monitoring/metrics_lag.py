@@ -156,8 +156,10 @@ def _with_offsets(
     return Pair(topic, name, read, is_retry=is_retry, is_pop=is_pop)
 
 
-def lag_of(broker: Parts, pair: Pair) -> Lag:
-    """The numbers of one row, over all queues."""
+def lag_of(broker: Parts, pair: Pair, *, is_read: bool = True) -> Lag:
+    """The numbers of one row, over all queues. A queue without progress counts as consumed, as in
+    RocketMQ's metrics; not `is_read`: as not consumed, as in its progress of a group (208), if
+    the group has progress in another queue."""
     config = broker.topics.get(pair.read)
     if config is None:
         return Lag()
@@ -165,6 +167,7 @@ def lag_of(broker: Parts, pair: Pair) -> Lag:
     topic, group = pair.read, pair.group
     tags = _tags_wanted(broker, topic, group)
     is_online = broker.clients.consumer_group(group) is not None
+    is_read = is_read or not offsets.queues(topic, group)
     messages = in_flight = ready = 0
     first_ms = first_ready_ms = 0
     for queue_id in range(config.write_queue_nums):
@@ -187,7 +190,8 @@ def lag_of(broker: Parts, pair: Pair) -> Lag:
             given = max(0, given)
             since = given if consumed == NEVER else consumed
             in_flight += _count(broker, topic, queue_id, since, given, tags)
-            consumed = end if consumed == NEVER else consumed
+            if consumed == NEVER:
+                consumed = end if is_read else 0
             messages += _count(broker, topic, queue_id, consumed, end, tags)
         first_ms = _earlier(broker, topic, queue_id, consumed, end, first_ms)
         first_ready_ms = _earlier(broker, topic, queue_id, given, end, first_ready_ms)

@@ -80,7 +80,7 @@ class SummaryHandlers:
             row = _group(broker, name)
             found.append(row)
             for pair in pairs_of(broker, name):
-                lag = lag_of(broker, pair)
+                lag = lag_of(broker, pair, is_read=False)
                 age = lag.latency_ms or (None if lag.messages else 0)
                 tps = round(broker.stats.get_tps(pair.read, name), 2)
                 row.topics.append(

@@ -283,10 +283,10 @@ class Cluster(Routes):
         except TimeoutError:
             self._watch(address)
             name = codes.REQUEST_NAMES.get(code, str(code))
-            raise NoAnswerError(
-                f"no answer from {address} to {name} within {max(timeout_s, 0):.3g} s; it may have "
-                "been done all the same"
-            ) from None
+            said = f"no answer from {address} to {name} within {max(timeout_s, 0):.3g}"
+            if code in codes.READING:
+                raise NoAnswerError(f"{said} s") from None
+            raise NoAnswerError(f"{said} s; it may have been done all the same") from None
         except ConnectionError as wrong:
             self._doubt(address)
             raise UnreachableError(str(wrong)) from wrong

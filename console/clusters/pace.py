@@ -1,10 +1,14 @@
-"""How often one broker is asked: one request at a time, and at most a twentieth of its time."""
+"""How often one broker is asked: one request at a time, and at most a twentieth of its time.
+
+A request without an answer cost the broker nothing, so the rest after it has a limit.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 REST_TIMES = 19  # after an answer that took t, nothing is asked for 19 t
+UNANSWERED_SECONDS = 10.0  # the longest rest after a request without an answer
 
 Result = TypeVar("Result")
 
@@ -31,9 +35,12 @@ class Pace:
             rest_s = self._rest_until - self._clock()
             if rest_s > 0:
                 await self._sleep(rest_s)
-            began = self._clock()
+            began, rest_max = self._clock(), self._rest_max
             try:
                 return await request()
+            except (ConnectionError, TimeoutError):
+                rest_max = min(rest_max, UNANSWERED_SECONDS)
+                raise
             finally:
                 ended = self._clock()
-                self._rest_until = ended + min(REST_TIMES * (ended - began), self._rest_max)
+                self._rest_until = ended + min(REST_TIMES * (ended - began), rest_max)

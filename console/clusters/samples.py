@@ -144,9 +144,11 @@ class GroupRow:
     topics: list[GroupTopicRow]
 
 
-def topic_row(name: str, found: Mapping[str, Timed], *, whole: bool = True) -> TopicRow:
+def topic_row(
+    name: str, found: Mapping[str, Timed], *, whole: bool = True, live: bool = True
+) -> TopicRow:
     """A topic from its samples by broker name; not `whole`: a broker that may have it is unknown,
-    and so are its figures."""
+    and so are its figures; not `live`: one that has it is away, and so its rate is not known."""
     rows = [one.row for one in found.values()]
     if not whole:
         rows.append(TopicSummary(name))
@@ -161,16 +163,22 @@ def topic_row(name: str, found: Mapping[str, Timed], *, whole: bool = True) -> T
         total([one.messages for one in rows]),
         min((one.first_ms for one in rows if one.first_ms), default=None),
         max((one.last_ms for one in rows if one.last_ms), default=None),
-        total([one.put_tps for one in rows]),
+        total([one.put_tps for one in rows]) if live else None,
         total([one.puts for one in rows]),
     )
 
 
 def group_row(
-    name: str, found: Iterable[TimedGroup], behind: Behind = NO_PROXY, *, whole: bool = True
+    name: str,
+    found: Iterable[TimedGroup],
+    behind: Behind = NO_PROXY,
+    *,
+    whole: bool = True,
+    live: bool = True,
 ) -> GroupRow:
     """A group from its samples of all brokers, with what is `behind` proxies; not `whole`: one
-    broker is unknown, and so are the figures."""
+    broker is unknown, and so are the figures; not `live`: one is away, and so rates are not
+    known."""
     samples = list(found)
     if not whole:
         samples.append(TimedGroup(None, GroupSummary(name)))
@@ -186,7 +194,7 @@ def group_row(
             total([one.lag for one in found]),
             most([one.lag_ms for one in found]),
             total([one.in_flight for one in found]),
-            total([one.get_tps for one in found]),
+            total([one.get_tps for one in found]) if live else None,
             any(one.lag_is_at_most for one in found),
         )
         for (topic, is_retry), found in sorted(parts.items())
@@ -197,7 +205,7 @@ def group_row(
     rate = total([one.rate_out for one in topics]) if is_known else None
     age = most([one.lag_ms for one in topics]) if is_known else None
     if not topics and is_known:  # it reads nothing yet
-        lag, age, rate = 0, 0, 0.0
+        lag, age, rate = 0, 0, 0.0 if live else None
     # Every broker of a cluster has the same members, so the largest number is the number.
     members = most([one.members for one in rows])
     if members is not None:

@@ -112,17 +112,21 @@ class Tables:
 
     def _topic(self, name: str, now: _Now) -> TopicRow:
         found: dict[str, Timed] = {}
+        live = True
         for broker in now.masters:
             if name in broker.topics:
                 found[broker.name] = broker.topics[name]
-        return topic_row(name, found, whole=now.is_whole)
+                live = live and broker.wrong is None
+        return topic_row(name, found, whole=now.is_whole, live=live)
 
     def _group(self, name: str, now: _Now) -> GroupRow:
         found: list[TimedGroup] = []
+        live = True
         for broker in now.masters:
             if name in broker.groups:
                 found.append(broker.groups[name])
-        return group_row(name, found, now.behind(name), whole=now.is_whole)
+                live = live and broker.wrong is None
+        return group_row(name, found, now.behind(name), whole=now.is_whole, live=live)
 
 
 def _parts(names: list[str]) -> Iterable[list[str]]:

@@ -511,14 +511,14 @@ def dead_letters(group: str, count: int) -> Finding:
 
 
 def nobody_online(group: str, count: int) -> Finding:
-    """Messages that wait for a group without members."""
+    """Messages that wait for a group without members: no member tells its filter."""
     do = Text("start its consumers before they are deleted, or delete the group")
     if group == SPARK_GROUP:  # its queries have no members
         do = Text(
             "run its query on, or delete the group if it has ended: Spark commits a "
             "micro-batch with the next one"
         )
-    what = Text("it has no member online, and %(wait)s for it", wait=_wait(count))
+    what = Text("it has no member online, and %(wait)s for it", wait=_wait_at_most(count))
     return Finding(Text("group %(name)s", name=group), what, do)
 
 
@@ -595,7 +595,7 @@ def of_group(
                 where,
                 Text(
                     "%(wait)s in topic %(topic)s, which no member subscribes to any more",
-                    wait=_wait(left),
+                    wait=_wait_at_most(left),
                     topic=topic,
                 ),
                 Text("subscribe to it until they are consumed, or reset the group's offset there"),
@@ -608,6 +608,10 @@ def _messages(number: int) -> Text:
 
 def _wait(number: int) -> Text:
     return counted(number, "1 message waits", "%(count)s messages wait")
+
+
+def _wait_at_most(number: int) -> Text:
+    return counted(number, "at most 1 message waits", "at most %(count)s messages wait")
 
 
 def _number(texts: Mapping[str, str], name: str, default: float) -> float:

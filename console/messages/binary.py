@@ -25,8 +25,9 @@ def from_msgpack(body: bytes) -> Any:
     if len(body) > BYTES_MAX:
         raise ValueError(
             Text(
-                "a body of %(size)s bytes is not read, the limit is %(limit)s",
+                "a body of %(size)s bytes is not read as %(name)s, the limit is %(limit)s",
                 size=f"{len(body):,}",
+                name="msgpack",
                 limit=f"{BYTES_MAX:,}",
             )
         )

@@ -83,7 +83,7 @@ def shown(
 
 
 def _read(body: bytes) -> Shown:
-    kind = "text"
+    kind, why = "text", None
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -93,18 +93,23 @@ def _read(body: bytes) -> Shown:
             why = text_of(wrong) if may_be_msgpack(body) else None
             note = _joined(_cut(len(body), HEX_BYTES_MAX, Text("bytes")), why)
             return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
-    if kind == "text" and text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:
-        try:
-            text = indented(parsed(text))
-            kind = "JSON"
-        except (ValueError, RecursionError):
-            pass  # shown as the text that it is
-    return Shown(
-        kind,
-        text[:SHOWN_CHARS_MAX],
-        len(body),
-        _cut(len(text), SHOWN_CHARS_MAX, Text("characters")),
-    )
+    if kind == "text" and text[:1] in ("{", "["):
+        if len(text) > SHOWN_CHARS_MAX:
+            why = Text(
+                "a text of %(size)s characters is not read as JSON, the limit is %(limit)s",
+                size=f"{len(text):,}",
+                limit=f"{SHOWN_CHARS_MAX:,}",
+            )
+        else:
+            try:
+                text = indented(parsed(text))
+                kind = "JSON"
+            except RecursionError:
+                why = Text("it is nested too deep to be read as JSON")
+            except ValueError:
+                pass  # shown as the text that it is
+    note = _joined(_cut(len(text), SHOWN_CHARS_MAX, Text("characters")), why)
+    return Shown(kind, text[:SHOWN_CHARS_MAX], len(body), note)
 
 
 def brief(record: Record, bodies: Bodies = Bodies.SHOWN) -> str:

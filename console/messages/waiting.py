@@ -43,11 +43,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A half message that was neither committed nor rolled back, with its place as of Waiting."""
+    """A half message that was neither committed nor rolled back, with its place as of Waiting.
+    Each check stores it again, at a new `stored_ms`; `born_ms` stays."""
 
     id: str
     topic: str
     group: str
+    born_ms: int
     stored_ms: int
     checks: int
     broker: str
@@ -183,6 +185,7 @@ async def transactions(
                 id_of(record),
                 pairs.get(props.REAL_TOPIC, ""),
                 pairs.get(props.PGROUP, ""),
+                record.born_ms,
                 record.store_ms,
                 int(checks) if checks.isdecimal() else 0,
                 *_place(queue, record, bodies),

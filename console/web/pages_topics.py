@@ -1,18 +1,20 @@
 """The pages about topics and groups."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...client.errors import AerobeeError
 from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.bodies.stats import ConsumeStats
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.history import Points, summed
 from ..clusters.proxies import Proxied
-from ..texts import text_of
+from ..clusters.samples import GroupRow, GroupTopicRow, total
 from . import answers
 from .pages_cluster import SPAN_MINUTES, drawn, is_internal, rates
 from .request_context import (
@@ -28,6 +30,7 @@ MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
 STACK_CHARS_MAX = 256 << 10
+CONSUME_POP = "CONSUME_POP"
 GROUP_COLUMNS = {
     "name": lambda row: row.name,
     "members": lambda row: row.members,
@@ -58,8 +61,10 @@ async def topic(context: RequestContext) -> answers.Topic:
             "topic %(name)s is on no broker that was asked; see the list of topics", name=name
         )
     collector.want(name)
-    stats, faults = await context.ask(
-        context.masters(row.brokers), partial(_flipped, admin.topic_at, name)
+    masters = context.masters(row.brokers)
+    (stats, faults), (settings, unset) = await asyncio.gather(
+        context.ask(masters, partial(_flipped, admin.topic_at, name)),
+        context.ask(masters, partial(_flipped, admin.topic_config_at, name)),
     )
     queues: list[answers.QueueFact] = [
         {
@@ -73,11 +78,6 @@ async def topic(context: RequestContext) -> answers.Topic:
         for _, table in sorted(stats.items())
         for queue, one in sorted(table.offset_table.items())
     ]
-    settings, fault = None, None
-    try:
-        settings = await patient(admin.topic_config(name))
-    except AerobeeError as wrong:
-        fault = text_of(wrong)
     groups: list[answers.TopicGroup] = [
         {
             "group": group.name,
@@ -103,8 +103,8 @@ async def topic(context: RequestContext) -> answers.Topic:
         if not faults and collector.is_whole
         else None,
         "groups": groups,
-        "settings": settings,
-        "faults": [*faults.values(), *([fault] if fault else [])],
+        "settings": dict(sorted(settings.items())) or None,
+        "faults": [*(unset | faults).values()],  # one of each broker
         "history": drawn(context, ("topic", name)),
         "is_dead": name.startswith(DLQ_PREFIX),
     }
@@ -155,6 +155,8 @@ async def group(context: RequestContext) -> answers.Group:
         if context.may(Right.VIEW, topic=queue.topic)
     ]
     direct = next((one for one in online.values() if one is not None), None)
+    if not faults:
+        row = _as_counted(row, progress.values(), direct)
     connection = direct or proxied.told
     members = _members(direct, proxied)
     differing = row.differing
@@ -272,6 +274,38 @@ async def _differing(
     if len(set(wanted.values())) < 2:
         return "" if are_all and len(wanted) == len(members) else None
     return "; ".join(f"{client}: {text or '-'}" for client, text in sorted(wanted.items()))
+
+
+def _as_counted(
+    row: GroupRow, progress: Iterable[ConsumeStats], members: ConsumerConnection | None
+) -> GroupRow:
+    """The row with the lags that the queues of the page add up to: those of the sample are older.
+    The sample stays where a broker counts otherwise: what a filter takes, and what is popped."""
+    lags: dict[str, int] = {}
+    for table in progress:
+        for queue, at in table.offset_table.items():
+            left = max(0, at.broker_offset - max(0, at.consumer_offset))
+            lags[queue.topic] = lags.get(queue.topic, 0) + left
+    wanted = {} if members is None else members.subscription_table
+    topics: list[GroupTopicRow] = []
+    for one in row.topics:
+        told = wanted.get(one.topic)
+        takes_all = one.is_retry or (told is not None and told.takes_all)
+        is_counted = told is not None and not takes_all and not one.lag_is_at_most
+        if one.topic in lags and not is_counted and row.consume_type != CONSUME_POP:
+            behind = lags[one.topic]
+            one = replace(one, lag=behind, lag_is_at_most=behind > 0 and not takes_all)
+        topics.append(one)
+    if not topics or row.lag is None:
+        return row
+    lag = total([one.lag for one in topics])
+    return replace(
+        row,
+        topics=topics,
+        lag=lag,
+        lag_is_at_most=lag is not None and any(one.lag_is_at_most for one in topics),
+        drain_s=lag / row.rate_out if lag is not None and row.rate_out else None,
+    )
 
 
 def _members(direct: ConsumerConnection | None, proxied: Proxied) -> list[answers.Member]:

@@ -54,9 +54,13 @@ def plain(text: object) -> str:
         ),
         (
             NoAnswerError(
-                "no answer from b:1 to PULL_MESSAGE within 5 s; it may have been done all the same"
+                "no answer from b:1 to SEND_MESSAGE within 5 s; it may have been done all the same"
             ),
-            "b:1 在 5 秒内未响应 PULL_MESSAGE;操作可能已执行",
+            "b:1 在 5 秒内未响应 SEND_MESSAGE;操作可能已执行",
+        ),
+        (
+            NoAnswerError("no answer from b:1 to PULL_MESSAGE within 5 s"),
+            "b:1 在 5 秒内未响应 PULL_MESSAGE",
         ),
         (
             BrokerError(codes.SYSTEM_ERROR, "can't connect to\n10.0.0.1:1 within 3 s", "b:1", "X"),

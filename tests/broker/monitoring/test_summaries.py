@@ -9,6 +9,7 @@ from aerobee.client.admin.admin import Admin
 from aerobee.protocol import codes
 from aerobee.protocol.aio.slices import Slices
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.stats import ConsumeStats
 from aerobee.protocol.bodies.summaries import (
     GroupSummaries,
     GroupSummary,
@@ -16,6 +17,7 @@ from aerobee.protocol.bodies.summaries import (
     TopicSummary,
 )
 from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from aerobee.protocol.headers.groups import SummaryPage
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
@@ -178,3 +180,21 @@ async def test_the_client_reads_pages(broker: Broker) -> None:
         assert page is not None
         assert "T" in [one.topic for one in page.topics]
         assert await admin.group_summaries(address) is not None
+
+
+async def test_a_queue_without_progress_counts_as_in_the_progress_of_the_group(
+    timed: Broker,
+) -> None:
+    caller = Caller(timed)
+    timed.groups.put(SubscriptionGroupConfig("G"))
+    timed.topics.put(TopicConfig("T", 2, 2, 6))
+    for queue_id in (0, 0, 1, 1, 1):
+        await caller.send("T", queue_id=queue_id)
+    await caller.heartbeat(topics={"T": "*"}, group="G")
+    (row,) = [one for one in await groups(caller) if one.group == "G"]
+    assert row.topics[0].lag == 0  # it has no progress at all, as broadcasting groups
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("G", "T", 0, 1))
+    (row,) = [one for one in await groups(caller) if one.group == "G"]
+    answer = await caller.ask(codes.GET_CONSUME_STATS, ConsumeStatsHeader("G", None))
+    table = ConsumeStats.decode(bytes(answer.body or b"")).offset_table.values()
+    assert row.topics[0].lag == sum(one.broker_offset - one.consumer_offset for one in table) == 4

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+from aerobee.client.errors import BrokerError, NoAnswerError, UnreachableError
 from aerobee.console.clusters.pace import Pace
 
 
@@ -43,7 +45,7 @@ async def test_no_rest_is_longer_than_the_limit() -> None:
     assert time.slept == [2.0]
 
 
-async def test_a_failure_counts_as_work_and_requests_come_one_at_a_time() -> None:
+async def test_a_refusal_counts_as_work_and_requests_come_one_at_a_time() -> None:
     time = Time()
     pace = Pace(lambda: time.now_s, time.sleep)
     running = 0
@@ -56,12 +58,29 @@ async def test_a_failure_counts_as_work_and_requests_come_one_at_a_time() -> Non
         time.now_s += 1
         running -= 1
         if fails:
-            raise OSError
+            raise BrokerError(1, "no", "b:1")
         return 7
 
     found = await asyncio.gather(
         pace.ask(lambda: request(True)), pace.ask(lambda: request(False)), return_exceptions=True
     )
-    assert isinstance(found[0], OSError)
+    assert isinstance(found[0], BrokerError)
     assert found[1] == 7
     assert time.slept == [19.0]
+
+
+@pytest.mark.parametrize("wrong", [NoAnswerError("silent"), UnreachableError("gone")])
+async def test_after_no_answer_a_broker_is_asked_again_within_ten_seconds(wrong: Exception) -> None:
+    time = Time()
+    pace = Pace(lambda: time.now_s, time.sleep)
+
+    async def silent() -> None:
+        time.now_s += 15
+        raise wrong
+
+    async def answers() -> float:
+        return time.now_s
+
+    with pytest.raises(type(wrong)):
+        await pace.ask(silent)
+    assert await pace.ask(answers) == 25.0

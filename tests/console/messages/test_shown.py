@@ -50,3 +50,20 @@ def test_a_brief_is_cut_between_letters() -> None:
     assert brief(stored("é".encode() * 1_000)) == "é" * 160 + "…"
     assert brief(stored(b"\xff" * 5_000)).startswith("ff ff")
     assert brief(stored(b"short")) == "short"
+
+
+def test_a_body_that_is_not_read_as_json_or_msgpack_says_why() -> None:
+    deep = shown(stored(b"[" * 30_000 + b"]" * 30_000))
+    assert (deep.kind, deep.note) == ("text", "it is nested too deep to be read as JSON")
+    long = shown(stored(b'{"a":"' + b"x" * 70_000 + b'"}'))
+    assert long.kind == "text"
+    assert long.note == (
+        "the first 65,536 of 70,008 characters are shown; a text of 70,008 characters is not read "
+        "as JSON, the limit is 65,536"
+    )
+    packed = shown(stored(b"\xdd" + b"\xc0" * 70_000))
+    assert packed.kind == "hex"
+    assert (packed.note or "").endswith(
+        "a body of 70,001 bytes is not read as msgpack, the limit is 65,536"
+    )
+    assert shown(stored(b"[INFO] no JSON")).note is None

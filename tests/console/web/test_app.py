@@ -119,7 +119,7 @@ async def test_figures_equal_what_was_sent(site: Site) -> None:
 
 async def test_the_overview_says_what_is_wrong_and_leads_to_its_cure(site: Site) -> None:
     (found,) = (await site.data("overview"))["findings"]
-    assert found["what"] == "it has no member online, and 5 messages wait for it"
+    assert found["what"] == "it has no member online, and at most 5 messages wait for it"
     assert found["severity"] == "warning"
     page = Parsed(await site.html("overview"))
     links = [attrs["href"] or "" for tag, attrs in page.elements if tag == "a"]

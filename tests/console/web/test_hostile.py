@@ -101,7 +101,12 @@ async def test_no_secret_of_a_broker_is_shown(hostile: Shop) -> None:
 async def test_bodies_that_are_no_text_are_bounded() -> None:
     deep = b"[" * 100_000
     for body, kind, says in (
-        (deep, "text", "the first 65,536 of 100,000 characters are shown"),
+        (
+            deep,
+            "text",
+            "the first 65,536 of 100,000 characters are shown; a text of 100,000 characters is "
+            "not read as JSON, the limit is 65,536",
+        ),
         (b"\xff" * 10_000, "hex", "the first 4,096 of 10,000 bytes are shown"),
         (b'{"a": [1, 2]}', "JSON", None),
     ):
