@@ -8,6 +8,12 @@ without a pattern here stays as it is.
 import re
 from functools import cache
 
+NO_TOPIC = (
+    "no name server knows topic %(topic)s; create it (`aerobee topics create %(topic)s`, mqadmin "
+    "updateTopic), start its broker if that has not come back, or check the topic's spelling and "
+    "the name server's address"
+)
+NO_MEMBER = "no broker has a member %(client)s of group %(group)s"
 SENTENCES = (
     # connections
     "%(why)s; failures in a row: %(times)s, next try in %(seconds)s s",
@@ -35,15 +41,13 @@ SENTENCES = (
     "the answer to %(request)s (%(code)s) can't be read: %(why)s; is the other side a RocketMQ "
     "broker or name server?",
     # routes
-    "no name server knows topic %(topic)s; create it (`aerobee topics create %(topic)s`, mqadmin "
-    "updateTopic), start its broker if that has not come back, or check the topic's spelling and "
-    "the name server's address",
+    NO_TOPIC,
     "broker %(name)s with id %(id)s is in no route; known are %(known)s; check that it runs and "
     "registers with this name server",
     "no broker of topic %(topic)s has a master now; check the brokers",
     "no master broker (cluster %(cluster)s, broker %(broker)s); the name server knows clusters "
     "%(clusters)s and brokers %(brokers)s",
-    "no broker has a member %(client)s of group %(group)s",
+    NO_MEMBER,
     # messages to send
     "topic %(topic)s belongs to the broker; send to a topic of your own",
     "the body for topic %(topic)s has %(size)s bytes, the limit is %(limit)s; send less, or raise "

@@ -6,7 +6,7 @@ from typing import ClassVar, Self, TypeVar
 from ..client.errors import BrokerError
 from ..protocol.errors import Refusal
 from ..protocol.filters.sql92 import SqlError
-from .client_sentences import CLAUSES, pattern_of
+from .client_sentences import CLAUSES, NO_MEMBER, NO_TOPIC, pattern_of
 
 SENTENCES_MAX = 8  # in each other
 
@@ -112,8 +112,12 @@ class TextError(Exception):
 
 
 def status_of(wrong: BaseException) -> int:
-    """The status of an answer that says the error; that of a failed cluster for any but ours."""
-    return wrong.status if isinstance(wrong, TextError) else 502
+    """The status of an answer that says the error: of any but ours that of a failed cluster, or
+    that of a topic or a member that there is not."""
+    if isinstance(wrong, TextError):
+        return wrong.status
+    text = text_of(wrong)
+    return 404 if isinstance(text, Text) and text.pattern in (NO_TOPIC, NO_MEMBER) else 502
 
 
 def refusal(kind: Callable[..., Wrong], pattern: str, /, **values: object) -> Wrong:

@@ -71,6 +71,8 @@ def ending(result: Any) -> Ending:
         return Ending.DONE
     if "not done" in result:
         return Ending.NOT_DONE
+    if result.get("not whole"):
+        return Ending.PARTLY
     counts = result.get("counts", result)
     pairs = counts.items() if isinstance(counts, dict) else ()
     numbers = {key: n for key, n in pairs if isinstance(n, int)}

@@ -115,7 +115,7 @@ class Field:
 
     def _number(self, text: str) -> int:
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        if not (digits.isascii() and digits.isdecimal()):
             raise Unfit(
                 "%(label)s is %(text)s; give a whole number",
                 label=Text(self.label),
@@ -125,7 +125,7 @@ class Field:
             raise Unfit(
                 "%(label)s is %(text)s; give %(least)s to %(most)s",
                 label=Text(self.label),
-                text=text,
+                text=text[:80],
                 least=self.least,
                 most=self.most,
             )

@@ -26,6 +26,7 @@ RECALL = "recallMessageEnable"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 PROPERTIES_MAX = 64
 BODY_CHARS_MAX = 256 << 10  # a form has 1 MiB at most
+TOLD_CHARS_MAX = 200  # of a field, in a preview
 SUCCESS = "CR_SUCCESS"
 
 
@@ -64,7 +65,24 @@ async def _send(watched: Watched, values: Values, pins: Pins) -> Plan:
         name=queue.broker_name,
         queue=queue.queue_id,
     )
-    return Plan([Change(place, "", after, do)], pins=pins)
+    return Plan([Change(place, "", after, do)], _told(message, values), pins=pins)
+
+
+def _told(message: Message, values: Values) -> list[str]:
+    """What a message has, as its fields said it; the body as it begins."""
+    pairs = [f"{name}={value}" for name, value in (message.properties or {}).items()]
+    notes = []
+    if message.keys:
+        notes.append(Text("keys: %(keys)s", keys=_cut(" ".join(message.keys))))
+    if pairs:
+        notes.append(Text("properties: %(properties)s", properties=_cut(", ".join(pairs))))
+    if values["delay"]:
+        notes.append(counted(values["delay"], "delivered after 1 s", "delivered after %(count)s s"))
+    return [*notes, Text("body: %(body)s", body=_cut(values["body"] or ""))]
+
+
+def _cut(text: str) -> str:
+    return text[:TOLD_CHARS_MAX] + ("…" if len(text) > TOLD_CHARS_MAX else "")
 
 
 def message_of(values: Values) -> Message:
@@ -72,9 +90,14 @@ def message_of(values: Values) -> Message:
     pairs: dict[str, str] = {}
     for line in (values["properties"] or "").splitlines():
         name, separator, value = line.partition("=")
-        if not separator or not name.strip():
+        if not separator:
             raise Unfit(
                 "the property %(line)s has no =; give one name=value a line", line=f"{line[:80]!r}"
+            )
+        if not name.strip():
+            raise Unfit(
+                "the property %(line)s has no name; give one name=value a line",
+                line=f"{line[:80]!r}",
             )
         pairs[name.strip()] = value
     if len(pairs) > PROPERTIES_MAX:

@@ -35,8 +35,8 @@ class Previews:
         found = self._kept.find(ident, owner)
         if found is None:
             raise Changed(
-                "this preview was used already, or is older than %(minutes)s minutes; "
-                "preview it again",
+                "this preview is not kept: it was used, is older than %(minutes)s minutes, or is "
+                "another visitor's; preview it again",
                 minutes=KEPT_MS // 60000,
             )
         return found

@@ -15,7 +15,9 @@ from ...protocol.names import DLQ_PREFIX
 from ..clusters.clusters import Watched
 from ..messages.fields import named, sought_by
 from ..messages.search import SCANNED_MAX, Progress, search
+from ..messages.shown import id_of
 from ..texts import Text, counted, joined, text_of
+from ..times import time_text
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
 from .ledger import SENDING, SENT, UNKNOWN, Ledger, LedgerFull
@@ -27,6 +29,8 @@ LETTERS_MAX = 100_000  # of one run
 RUNS_MAX = 50  # that are remembered
 RUNNING_MAX = 4
 UNTYPED_MAX = 10  # letters that are given by their ids, and go without the group's name being typed
+TOLD_MAX = 20  # letters that a preview names, of those that are given by their ids
+KEYS_CHARS_MAX = 200  # of a letter, in a preview
 TO_GROUP = "the group only"
 TO_ORIGIN = "the topic that each was sent to"
 TO_TOPIC = "a topic"
@@ -128,7 +132,7 @@ class Redrives:
         refused: Counter[str] = Counter()
         sent_before = open_before = 0
         digest = hashlib.sha256()
-        seen: list[str] = []
+        seen: list[Record] = []
         if values["letters"]:
             idents = pins.get("letters") or ids_in(values["letters"])
             wanted = picked(watched, values["group"], idents)
@@ -137,7 +141,7 @@ class Redrives:
         async for letter in wanted:
             digest.update(letter.offset_id.encode())
             if values["letters"]:  # at most LETTERS_MAX
-                seen.append(letter.offset_id)
+                seen.append(letter)
             state = ledger.states.get(letter.offset_id)
             if state == SENT:
                 sent_before += 1
@@ -168,9 +172,9 @@ class Redrives:
                 plan.topics = {topic for _, topic in counts}
             await _check_targets(watched, plan)
         if values["letters"]:
-            pins["letters"] = seen
+            pins["letters"] = [one.offset_id for one in seen]
         pins["total"] = counts.total()
-        plan.notes += _notes(sent_before, open_before, refused)
+        plan.notes += _notes(sent_before, open_before, refused) + _named(seen)
         plan.note("each result is a line of %(path)s", path=ledger.path)
         plan.sentence = counted(
             counts.total(),
@@ -312,6 +316,24 @@ async def _ticked(watched: Watched, query: Mapping[str, str]) -> dict[str, str]:
             )
         ).at("letters")
     return {}
+
+
+def _named(letters: list[Record]) -> list[str]:
+    """The letters that were given by their ids, for people."""
+    more = len(letters) - TOLD_MAX
+    rest = [counted(more, "and 1 more", "and %(count)s more")] if more > 0 else []
+    return [*map(_told, letters[:TOLD_MAX]), *rest]
+
+
+def _told(letter: Record) -> Text:
+    """A letter in a preview. Its body is not in it, as that may be hidden from the visitor."""
+    keys = letter.properties.get(props.KEYS, "")
+    return Text(
+        "dead letter %(id)s: keys %(keys)s, stored %(time)s",
+        id=id_of(letter),
+        keys=keys[:KEYS_CHARS_MAX] + ("…" if len(keys) > KEYS_CHARS_MAX else "") or Text("none"),
+        time=time_text(letter.store_ms),
+    )
 
 
 def _notes(sent_before: int, open_before: int, refused: Counter[str]) -> list[str]:

@@ -291,7 +291,10 @@ class Console:
         if request.method != "GET":
             after, text = await self._action_pages.left(request)
             data = {"error": text, "next": after or self._after(request)}
-            return self.site.page_without_session(request, "outside", HEADINGS[401], data, 401)
+            answer = self.site.page_without_session(request, "outside", HEADINGS[401], data, 401)
+            if after:
+                self._login_pages.keep_next(answer, after)
+            return answer
         return web.Response(status=303, headers={"Location": where})
 
     def _failed(self, request: web.Request, wrong: Exception | None) -> web.Response:
@@ -321,8 +324,11 @@ class Console:
         if status == 414:  # a page would have the address in its links
             data = {"error": text, "next": f"{self.site.base}/overview"}
             return self.site.page_without_session(request, "outside", heading, data, status)
+        query: Mapping[str, str] = request.query
+        if query.get("cluster") not in self.clusters.by_name:
+            query = {name: one for name, one in query.items() if name != "cluster"}
         try:
-            context = self.site.request_context(request, request.query)
+            context = self.site.request_context(request, query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
             return self.site.page_without_session(
                 request, "outside", heading, {"error": text, "next": self._after(request)}, status

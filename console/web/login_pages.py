@@ -17,6 +17,7 @@ from .site import Site
 
 NEXT_CHARS_MAX = 2_000
 CHOICE_SECONDS = 365 * 86_400  # of a language or a theme
+NEXT_SECONDS = 3_600  # until the login after which a form is shown again
 
 
 KeptForm = Callable[[web.Request, Mapping[str, str]], str | None]
@@ -55,6 +56,24 @@ class LoginPages:
         link = self._access.link
         return None if link is None else f"{self._site.url}login?{urlencode({'link': link.make()})}"
 
+    def keep_next(self, answer: web.StreamResponse, after: str) -> None:
+        """Have the next login of this browser lead to a page, also that by a link, which can't name
+        one."""
+        guard = self._access.guard
+        answer.set_cookie(
+            self._next_cookie,
+            after,
+            path=guard.path,
+            max_age=NEXT_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=guard.is_secure,
+        )
+
+    @property
+    def _next_cookie(self) -> str:
+        return f"{self._access.guard.cookie}-next"
+
     async def _login(self, request: web.Request) -> web.StreamResponse:
         word = request.query.get("link")
         if word is None:
@@ -80,7 +99,7 @@ class LoginPages:
             "clusters": list(self._access.clusters or ()),
             "has_passwords": self._access.has_passwords,
             "minutes": round(SECONDS / 60) if self._access.link is not None else None,
-            "next": self._here(after),
+            "next": self._here(after or request.cookies.get(self._next_cookie, "")),
             "port": urlsplit(self._site.url).port,
         }
         return self._site.page_without_session(request, "login", Text("Log in"), data, status)
@@ -104,8 +123,18 @@ class LoginPages:
         return self._begun(request, name, after)
 
     def _begun(self, request: web.Request, name: str, after: str) -> web.Response:
-        answer = web.Response(status=303, headers={"Location": self._here(after)})
-        self._access.guard.begin(request, answer, name)
+        kept = request.cookies.get(self._next_cookie, "")
+        answer = web.Response(status=303, headers={"Location": self._here(after or kept)})
+        guard = self._access.guard
+        guard.begin(request, answer, name)
+        if kept:
+            answer.del_cookie(
+                self._next_cookie,
+                path=guard.path,
+                httponly=True,
+                samesite="Strict",
+                secure=guard.is_secure,
+            )
         return answer
 
     def _here(self, after: str) -> str:

@@ -62,11 +62,12 @@ class Previewed(NamedTuple):
 
 class Done(NamedTuple):
     """The result of a confirmed action: its outcomes, or the run that goes on. `fault` says why the
-    audit lacks the result."""
+    audit lacks the result, `topic` is the one of a sent message."""
 
     outcomes: list[Outcome]
     run: Run | None = None
     fault: str | None = None
+    topic: str = ""
 
 
 class ActionPages:
@@ -284,7 +285,9 @@ class ActionPages:
         except BaseException as wrong:
             await self._end(entry, {"not done": str(wrong) or type(wrong).__name__})
             raise
-        return Done(outcomes, fault=await self._end(entry, told(outcomes)))
+        fault = await self._end(entry, told(outcomes))
+        sent_to = values["topic"] if action.name == "message-send" else ""
+        return Done(outcomes, fault=fault, topic=sent_to)
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, await self._fields(request))
@@ -319,6 +322,7 @@ class ActionPages:
             "outcomes": done.outcomes,
             "counts": counts_of(done.outcomes),
             "fault": done.fault,
+            "topic": done.topic,
         }
         return self._site.page(request, context, "act_result", action.title, data)
 

@@ -40,7 +40,7 @@ class Exports:
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
         context = self._site.request_context(request, request.query)
-        topic, kind = context.required("topic"), context.text("format", "jsonl")
+        topic, kind = context.topic(), context.text("format", "jsonl")
         context.must(Right.VIEW, topic=topic)
         if kind not in FORMATS:
             raise BadQuery(
@@ -58,13 +58,18 @@ class Exports:
             )
         self._running += 1
         try:
-            details = {name: context.text(name) for name in ("where", "begin", "end", "format")}
+            names = ("where", "begin", "end", "format")
+            details = {name: context.text(name) for name in names if context.text(name)}
             entry = await self._access.audit.begin(
                 context.visitor, context.watched.name, "search-export", topic, details
             )
-            told: dict[str, object] = {"messages": 0, "not whole": "it was cut off"}
+            told: dict[str, object] = {}
             try:
                 answer = await self._write(request, context, kind, told)
+            except BaseException as wrong:
+                if not told:
+                    told["not done"] = str(wrong) or type(wrong).__name__
+                raise
             finally:
                 await self._end(entry, told)
             await answer.write_eof()
@@ -88,6 +93,7 @@ class Exports:
             answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = FORMATS[kind], "utf-8"
             answer.headers["Content-Disposition"] = f'attachment; filename="messages.{kind}"'
+            told |= {"messages": 0, "not whole": "it was cut off"}
             await answer.prepare(request)
             waiting, size, count = bytearray(lines.head()), 0, 0
             last, why, step = Progress(), None, first

@@ -215,6 +215,10 @@ async def _dead_letters_of(
     try:
         found, progress = await patient(newest(context, topic, context.text("cursor")))
     except NoRouteError:
+        if group not in context.group_rows():
+            raise NotFound(
+                "group %(name)s is on no broker that was asked; see the list of groups", name=group
+            ) from None
         found, progress = [], Progress()  # it never had one
     own = [row for row in rows if row.name == topic]
     return {
@@ -304,7 +308,7 @@ def _seen(context: RequestContext, steps: list[Step]) -> list[Step]:
 
 async def _gone(context: RequestContext) -> list[Step]:
     """The history of a deleted message; empty when nothing proves that the message existed."""
-    admin, topic, key = context.watched.admin, context.required("topic"), context.text("id")
+    admin, topic, key = context.watched.admin, context.topic(), context.text("id")
     if key:
         return await history_of_deleted(admin, topic, key)
     queue = MessageQueue(topic, context.required("broker"), context.number("queue", 0, 0, 1 << 30))
@@ -315,7 +319,7 @@ async def _gone(context: RequestContext) -> list[Step]:
 
 async def _one(context: RequestContext) -> tuple[MessageQueue, Record]:
     """The message at a place of a queue, or the first one with an id."""
-    topic, key = context.required("topic"), context.text("id")
+    topic, key = context.topic(), context.text("id")
     if key:
         found = await _by_key(context, topic, key)
         if not found:
@@ -396,7 +400,7 @@ async def found_records(
     context: RequestContext, most: int, *, is_newest_first: bool = False
 ) -> AsyncGenerator[Record | Progress]:
     """The messages of a search, `most` at most, and its progress, as they come."""
-    (begin, end), topic, cursor = _time(context), context.required("topic"), context.text("cursor")
+    (begin, end), topic, cursor = _time(context), context.topic(), context.text("cursor")
     condition(context)
     if cursor:
         places(cursor, topic)
@@ -457,7 +461,7 @@ async def found_all(context: RequestContext) -> answers.Found:
 
 async def tail(context: RequestContext) -> answers.SearchForm:
     """The page of a live view; its rows come from `tail/events`."""
-    topic = context.required("topic")
+    topic = context.topic()
     if topic not in context.topic_rows():
         raise NotFound(
             "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError, ClientError
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ...protocol.errors import Refusal
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, check_topic, is_system_topic
 from ..access.access import Access
 from ..access.rights import Right, Visitor
 from ..access.sessions import Session
@@ -144,7 +145,7 @@ class RequestContext:
         if not text:
             return default
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        if not (digits.isascii() and digits.isdecimal()):
             raise BadQuery(
                 "%(name)s is %(text)s; give a whole number", name=name, text=f"{text[:80]!r}"
             )
@@ -152,7 +153,7 @@ class RequestContext:
             raise BadQuery(
                 "%(name)s is %(text)s; give %(least)s to %(most)s",
                 name=name,
-                text=text,
+                text=text[:80],
                 least=least,
                 most=most,
             )
@@ -179,6 +180,18 @@ class RequestContext:
             raise BadQuery(
                 "%(name)s is missing; follow a link of a list, or add %(name)s=…", name=name
             )
+        return found
+
+    def topic(self) -> str:
+        """The parameter `topic`, which must be there. NotFound for what is no name of a topic."""
+        found = self.required("topic")
+        try:
+            check_topic(found)
+        except Refusal:
+            raise NotFound(
+                "topic %(topic)s is on no broker that was asked; see the list of topics",
+                topic=found,
+            ) from None
         return found
 
     def topic_rows(self) -> dict[str, TopicRow]:

@@ -86,7 +86,7 @@ class Streams:
         async with aclosing(pages_messages.found_in(context, ROWS)) as steps:
             try:  # the first step comes before the head, so that a fault of the query is a page
                 first = await anext(steps, None)
-            except (BadQuery, BadCursor) as wrong:
+            except (BadQuery, BadCursor, NotFound) as wrong:
                 return self._again(request, context, wrong)
             answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = "text/html", "utf-8"
@@ -117,7 +117,7 @@ class Streams:
                 count=self._tails,
                 limit=TAILS_MAX,
             )
-        matches, topic = pages_messages.condition(context), context.required("topic")
+        matches, topic = pages_messages.condition(context), context.topic()
         names = pages_messages.broker_names(context)
         module: Any = self._site.template(request, "tail_rows").make_module(
             self._site.template_values(request, context, "tail", "Live tail")

@@ -56,6 +56,8 @@ def test_lines_of_other_kinds_are_shown_as_far_as_they_go() -> None:
         ({"phase": "ended", "why": "20 failed", "sent": 0, "refused": 20}, Ending.REFUSED),
         ({"phase": "ended", "why": None, "sent": 3, "unknown": 1}, Ending.UNKNOWN),
         ({"counts": "none"}, Ending.DONE),
+        ({"messages": 3, "not whole": None}, Ending.DONE),
+        ({"messages": 0, "not whole": "it was cut off"}, Ending.PARTLY),
     ],
 )
 def test_each_result_has_a_word(result: Any, word: Ending) -> None:

@@ -24,6 +24,13 @@ async def test_a_message_is_sent_as_the_form_says(
         "broker": "broker-b",
         "queue": "2",
     }
+    plan = await runner.plan("message-send", **{**form, "body": "b" * 300, "delay": "30"})
+    assert plan.notes == [
+        "keys: k1 k2",
+        "properties: colour=red, size=3=4",
+        "delivered after 30 s",
+        f"body: {'b' * 200}…",
+    ]
     (outcome,) = await runner.do("message-send", **form)
     assert outcome.place == "broker-b, queue 2"
     assert outcome.remark.startswith("SEND_OK: id ")
@@ -37,6 +44,8 @@ async def test_what_cannot_be_sent_is_refused(runner: ActionRunner) -> None:
     await runner.do("topic-create", topic="odd")
     for form, what in (
         ({"body": "x", "properties": "no sign"}, "has no ="),
+        ({"body": "x", "properties": "=x"}, "'=x' has no name"),
+        ({"body": "x", "queue": "9" * 30}, "Queue is 9{30}; give 0 to"),
         ({"body": "x", "properties": "KEYS=1"}, "KEYS"),
         ({"body": "x", "queue": "99"}, "no such queue"),
         ({"body": ""}, "Body is missing"),

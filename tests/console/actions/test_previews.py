@@ -17,7 +17,7 @@ def test_it_is_of_one_visitor_action_and_cluster_and_serves_once() -> None:
             kept.find(ident, wrong)
     assert kept.find(ident, OWNER).values == {"x": "1"}
     kept.drop(ident)
-    with pytest.raises(Changed, match="was used already"):
+    with pytest.raises(Changed, match="is not kept: it was used"):
         kept.find(ident, OWNER)
 
 

@@ -448,7 +448,11 @@ async def test_delayed_messages_and_open_transactions_are_listed(
     for one in found["rows"]:
         assert one["topic"] == "orders"
         assert one["due_ms"] > found["now_ms"] + 3_000_000
+    assert "2 messages wait." in Parsed(await site.html("scheduled")).text
     assert (await site.data("transactions"))["rows"] == []
+    text = Parsed(await site.html("transactions")).text
+    assert "No transaction is open." in text
+    assert " open." not in text.replace("No transaction is open.", "")
 
 
 async def test_another_host_is_refused(site: Site) -> None:
@@ -507,6 +511,8 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
     ("topics", {"sort": "x"}, 400, "give one of name"),
     ("topics", {"page": "-1"}, 400, "page is -1; give 1 to"),
     ("topics", {"page": "²"}, 400, "give a whole number"),
+    ("topics", {"page": "9" * 30}, 400, "give 1 to"),
+    ("dead_letters", {"group": "none"}, 404, "group none is on no broker"),
     ("topics", {"cluster": "other"}, 400, "this console watches main"),
     ("topics", {"q": "x" * 5_000}, 400, "the limit is 4096"),
     ("topic", {}, 400, "name is missing"),
@@ -519,6 +525,13 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
     ("messages", {"topic": "orders", "cursor": "x"}, 400, "begin the search again"),
     ("messages", {"topic": "orders", "key": "k3", "begin": "soon"}, 400, "give a time such as"),
     ("messages", {"topic": "none"}, 404, "topic none is on no broker"),
+    ("message", {"topic": "none", "broker": "b", "queue": "0", "offset": "0"}, 404, "none"),
+    ("message", {"topic": "no name", "id": "x"}, 404, "topic no name is on no broker"),
+    ("api/message", {"topic": "none", "broker": "b", "queue": "0", "offset": "0"}, 404, "none"),
+    ("search", {"topic": "none", "begin": "1"}, 404, "no name server knows topic none"),
+    ("search", {"topic": "no name", "begin": "1"}, 404, "topic no name is on no broker"),
+    ("api/search", {"topic": "none"}, 404, "no name server knows topic none"),
+    ("member", {"group": "none", "client": "x"}, 404, "no broker has a member x of group none"),
     ("search", {"topic": "orders", "begin": "2", "end": "1"}, 400, "is empty"),
     ("tail/events", {"topic": "orders", "where": "((("}, 400, "wrong at character"),
     ("broker", {"name": "none"}, 404, "no broker none"),
@@ -530,7 +543,8 @@ async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Sit
     for path, query, status, says in REFUSED:
         found, text, headers = await site.get(path, **query)
         assert (found, says in " ".join(Parsed(text).text.split())) == (status, True), text
-        assert status != 404 or path == "messages" or "<h1>Not found</h1>" in text
+        kept = path.startswith("api/") or 'name="q"' in text  # the search bar says it
+        assert status != 404 or kept or "<h1>Not found</h1>" in text
         assert "Content-Security-Policy" in headers
 
 
@@ -552,13 +566,14 @@ async def test_a_cluster_without_access_control_is_told_calmly(site: Site) -> No
         ("group", {"name": "none"}, "/groups?cluster=main"),
         ("redrives/run", {"run": "none"}, "/redrives?cluster=main"),
         ("nowhere", {}, "/overview?cluster=main"),
+        ("overview", {"cluster": "none"}, "/overview?cluster=main"),
     ],
 )
 async def test_a_page_that_can_not_be_shown_leads_on(
     site: Site, path: str, query: dict[str, str], following: str
 ) -> None:
     status, text, _ = await site.get(path, **query)
-    assert status == 404
+    assert status == (400 if "cluster" in query else 404)
     main = Parsed(text.split("<main", 1)[1])
     assert following in [attrs.get("href") for tag, attrs in main.elements if tag == "a"]
 

@@ -2,20 +2,31 @@
 run that has sent some again."""
 
 import re
+from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
 from aerobee.client import Consumer, Message, Producer
 from aerobee.console.access.rights import Bodies, Patterns, Right, Visitor
+from aerobee.console.actions.redrive import Phase
 from aerobee.testing import LocalCluster
 
 from ...client.fakes import until
 from ...waiting import LONG
 from ..actions.test_redrives import given_up
+from .browser import needs_chromium, started
 from .site import Parsed, Site, dead_letters_of
 from .test_hostile import check_inert
 from .test_pages_actions import acting_as, confirmed, form_of, previewed
 
 HOSTILE = "<img src=x>\u202e{{7*7}}'\"&letters=1"
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    async for one in started():
+        yield one
 
 
 def links_of(text: str, wanted: str) -> list[dict[str, str]]:
@@ -69,8 +80,15 @@ async def test_a_group_has_its_letters_on_a_page_each_with_a_box(
     assert {"letters-few"} <= groups
     assert "Send the ticked ones of few again" in Parsed(text).text
     assert {"group": "few", "cluster": "main"} in links_of(text, "/dead_letters")
-    text = await site.html("dead_letters", group="nobody")
-    assert "No dead letter of nobody is here." in Parsed(text).text
+    assert (await site.get("dead_letters", group="nobody"))[0] == 404
+    async with Consumer(cluster.name_server, group="idle", topics=["few"]):
+
+        async def is_known() -> bool:
+            return (await site.get("dead_letters", group="idle"))[0] == 200
+
+        await until(is_known)
+    text = await site.html("dead_letters", group="idle")
+    assert "No dead letter of idle is here." in Parsed(text).text
 
 
 async def test_ticked_letters_fill_the_form_and_only_these_are_sent(
@@ -87,6 +105,9 @@ async def test_ticked_letters_fill_the_form_and_only_these_are_sent(
     fields |= {"target": "the group only", "again": ""}
     text = await previewed(site, "redrive", **fields)
     assert "Send 3 dead letters of warehouse again." in Parsed(text).text
+    for key in ("k1", "k2", "k3"):
+        assert re.search(rf"dead letter \w+: keys {key}, stored \d{{4}}-", Parsed(text).text)
+    assert '"n"' not in Parsed(text).text  # bodies may be hidden
     assert "typed" not in form_of(text)
     status, _ = await confirmed(site, "redrive", text)
     assert status == 303
@@ -121,6 +142,27 @@ async def test_ticked_letters_fill_the_form_and_only_these_are_sent(
     assert status == 400
     assert "warehouse has no dead letter garbage" in Parsed(text).text
     assert "aria-invalid" in form_of(text)["letters"]
+
+
+@needs_chromium
+async def test_the_page_of_a_run_follows_it_to_its_end(
+    site: Site, cluster: LocalCluster, browser: Any
+) -> None:
+    await given_up(cluster, "belt", "belts", 1)
+    fields = {"group": "belts", "target": "the group only", "rate": "5"}
+    await confirmed(site, "redrive", await previewed(site, "redrive", **fields), "belts")
+    (run,) = site.console.site.registry.redrives.runs("main")
+    await run.finished.wait()
+    run.phase = Phase.RUNNING
+    page = await browser.new_page()
+    await page.goto(site.console.new_link())
+    await page.goto(f"{site.console.url}redrives/run?cluster=main&run={run.ident}")
+    assert await page.inner_text("#phase") == "running"
+    assert await page.get_attribute("#running", "hx-trigger") == "every 1s"
+    run.phase = Phase.ENDED
+    await page.wait_for_selector("#phase:text-is('ended')")
+    assert await page.query_selector("[hx-trigger]") is None
+    await page.close()
 
 
 async def test_a_letter_leads_to_its_message_and_that_to_its_letter(
@@ -194,7 +236,8 @@ async def test_hostile_letters_are_shown_and_inert(site: Site, cluster: LocalClu
         ("act/redrive", {"group": HOSTILE, "letters": HOSTILE, "ticked": HOSTILE}),
     ):
         status, text, headers = await site.get(path, **query)
-        assert status == 200, (path, query)
+        is_there = path != "dead_letters" or query["group"] != HOSTILE
+        assert status == (200 if is_there else 404), (path, query)
         check_inert(text, headers)
     form = {"group": "hostile", "target": "the group only", "rate": "5", "letters": HOSTILE}
     status, text = await site.post("act/redrive/preview", form)

@@ -95,6 +95,27 @@ async def test_a_confirmation_whose_session_has_ended_is_previewed_again(users_s
     assert site.audit.last(10) == []
 
 
+async def test_a_login_by_a_link_leads_once_to_the_form_that_was_left(site: Site) -> None:
+    path, given = "act/topic-create", {"topic": "left", "cluster": "main"}
+    async with site.visitor() as other:
+        headers = {"Origin": site.origin}
+        url = f"{site.console.url}{path}/preview"
+        async with other.post(url, data=given, headers=headers) as answer:
+            assert "what was typed is kept" in Parsed(await answer.text()).text
+            cookie = answer.cookies[f"{site.access.guard.cookie}-next"]
+            assert (cookie["httponly"], cookie["samesite"]) == (True, "Strict")
+        async with other.get(site.console.new_link() or "") as answer:
+            assert answer.url.path == f"/{path}"
+            assert form_of(await answer.text())["topic"]["value"] == "left"
+        async with other.get(site.console.new_link() or "") as answer:
+            assert answer.url.path == "/overview"
+        for planted in ("//evil.example/", "http://evil.example/"):
+            headers = {"Cookie": f'{site.access.guard.cookie}-next="{planted}"'}
+            where = site.console.new_link() or ""
+            async with other.get(where, headers=headers, allow_redirects=False) as answer:
+                assert answer.headers["Location"] == "/overview"
+
+
 async def test_secrets_and_forms_of_other_sites_are_not_kept(users_site: Site) -> None:
     site = users_site
     given = {"user": "new", "password": "secret-4711", "cluster": "main"}
@@ -136,7 +157,7 @@ async def test_a_preview_and_a_result_can_be_loaded_again(site: Site) -> None:
     # The preview is used: its form is there, filled in, and says so.
     status, page, _ = await site.get("act/topic-create/preview", preview=ident)
     assert (status, form_of(page)["topic"]["value"]) == (409, "again")
-    assert "this preview was used already" in Parsed(page).text
+    assert "this preview is not kept: it was used" in Parsed(page).text
     async with acting_as(site, Visitor("ann", Right.ADMINISTER)):
         status, page, _ = await site.get("act/topic-create/result", result=ident)
         assert (status, "not kept any more" in Parsed(page).text) == (404, True)

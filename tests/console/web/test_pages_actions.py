@@ -85,6 +85,18 @@ async def test_a_topic_is_created_and_deleted_with_a_line_before_and_after(site:
         assert "made" not in await admin.topics()
 
 
+async def test_a_sent_message_is_a_link_to_itself_and_its_topic(site: Site) -> None:
+    text = await previewed(site, "topic-create", topic="letters", **TOPIC)
+    await confirmed(site, "topic-create", text)
+    text = await previewed(site, "message-send", topic="letters", body="hello", keys="k1")
+    assert "body: hello" in Parsed(text).text
+    _, page = await confirmed(site, "message-send", text)
+    links = [attrs.get("href") or "" for tag, attrs in Parsed(page).elements if tag == "a"]
+    (where,) = (one for one in links if one.startswith("/message?"))
+    assert "/topic?cluster=main&name=letters" in links
+    assert "hello" in Parsed(await site.html(where.removeprefix("/"))).text
+
+
 async def test_a_preview_serves_once_and_not_after_another_change(
     site: Site, cluster: LocalCluster
 ) -> None:

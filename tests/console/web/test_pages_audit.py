@@ -61,6 +61,14 @@ async def test_the_newest_action_comes_first_and_has_its_result_and_its_links(si
     assert any(a.get("href") == "/audit?cluster=main&q=orders" for _, a in topic.elements)
 
 
+async def test_details_without_a_value_are_left_out(site: Site) -> None:
+    details = {"where": "a = 1", "begin": "", "queue": 0, "format": ""}
+    await site.audit.begin(ANN, "main", "search-export", "orders", details)
+    text = Parsed(await site.html("audit")).text
+    assert "where: a = 1; queue: 0" in text
+    assert "begin:" not in text
+
+
 async def test_actions_are_filtered_by_user_action_result_and_target(site: Site) -> None:
     await act(site, ANN, "topic-create", "orders", "done")
     await act(site, BOB, "topic-create", "other", {"not done": "it has changed"})

@@ -63,7 +63,8 @@ async def test_an_export_that_is_cut_says_so(site: Site) -> None:
         ({"topic": "orders", "where": "a ="}, 400, "wrong at character 4"),
         ({"topic": "orders", "limit": "100001"}, 400, "give 1 to 100000"),
         ({}, 400, "topic is missing"),
-        ({"topic": "none"}, 502, "none"),
+        ({"topic": "none"}, 404, "none"),
+        ({"topic": "no name"}, 404, "topic no name is on no broker"),
     ],
 )
 async def test_an_export_that_can_not_be_is_refused(
@@ -71,6 +72,15 @@ async def test_an_export_that_can_not_be_is_refused(
 ) -> None:
     found, text, _ = await site.get("api/search/export", **query)
     assert (found, says in json.loads(text)["error"]) == (status, True), text
+
+
+async def test_the_audit_says_that_an_export_was_not_done_and_why(site: Site) -> None:
+    assert (await site.get("api/search/export", topic="none", where="a = 1"))[0] == 404
+    (act,) = [one["act"] for one in (await site.data("audit"))["list"]["rows"]]
+    assert (act["ending"], act["details"]) == ("not done", {"where": "a = 1"})
+    assert act["result"]["not done"].startswith("no name server knows topic none")
+    assert (await site.get("search/export", topic="no name"))[0] == 404
+    assert len(site.audit.last(10)) == 2
 
 
 async def test_without_an_audit_nothing_is_exported(site: Site) -> None:
