@@ -69,7 +69,7 @@ def test_the_audit_gets_no_secret() -> None:
     [
         (Field("n", "N", "number", least=1, most=5), "6", "N is 6; give 1 to 5"),
         (Field("n", "N", "number", least=1, most=5), "x", "give a whole number"),
-        (Field("n", "N", "number", least=1, most=5), "9" * 30, "give a whole number"),
+        (Field("n", "N", "number", least=1, most=5), "9" * 30, "give 1 to 5"),
         (Field("n", "N", chars_max=3), "abcd", "4 characters, the limit is 3"),
         (Field("n", "N", "choice", choices=("a",)), "b", "give one of a"),
         (Field("n", "N", is_required=True), " ", "N is missing"),
