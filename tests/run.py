@@ -170,7 +170,10 @@ def end_all() -> None:
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
     """The living processes below one, with their command lines (Linux)."""
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in tasks.read_text().split():
+        children: list[str] = []
+        with suppress(OSError):
+            children = tasks.read_text().split()
+        for child in children:
             with suppress(OSError):
                 state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
                 command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")

@@ -25,14 +25,13 @@ NICENESS_MAX = 19  # of Linux: a run that has it can have no child with a lower 
 
 def consoles(pid: int) -> list[int]:
     """The consoles that a process has started."""
-    started = [
-        int(one)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for one in (task / "children").read_text().split()
-    ]
+    started: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            started += map(int, (task / "children").read_text().split())
     found = []
     for one in started:
-        with suppress(FileNotFoundError):  # it ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):
             if b"--given-socket" in Path(f"/proc/{one}/cmdline").read_bytes():
                 found.append(one)
     return found

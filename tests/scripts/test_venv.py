@@ -68,19 +68,23 @@ def test_two_that_begin_at_once_install_once(tmp_path: Path) -> None:
     def installed() -> int:
         return len(log.read_text().split())
 
-    with begin() as first, contextlib.ExitStack() as at_last:
-        at_last.callback(tmp_path.joinpath("may-end").touch)
+    may_end = tmp_path / "may-end"
+    with contextlib.ExitStack() as started:
+        first = started.enter_context(begin())
+        started.callback(may_end.touch)
         wait_until(installed, pause=0.01)
-        with begin() as second:
-            wait_until(lambda: waits_for_a_lock(second.pid) or installed() > 1, pause=0.01)
-            at_last.close()
-            assert second.wait(PROCESS) == 0
-        assert first.wait(PROCESS) == 0
+        second = started.enter_context(begin())
+        started.callback(may_end.touch)
+        wait_until(lambda: waits_for_a_lock(second.pid) or installed() > 1, pause=0.01)
+        may_end.touch()
+        assert (first.wait(PROCESS), second.wait(PROCESS)) == (0, 0)
     assert installed() == 1
 
 
 def waits_for_a_lock(pid: int) -> bool:
     """Whether the shell of that process waits for flock (Linux)."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    names = (Path(f"/proc/{child}/comm") for child in children)
-    return any(name.exists() and name.read_text() == "flock\n" for name in names)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if Path(f"/proc/{child}/comm").read_text() == "flock\n":
+                return True
+    return False

@@ -236,5 +236,5 @@ def test_members_of_a_larger_group_are_read_to_their_end(tmp_path: Path) -> None
 def is_there(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
